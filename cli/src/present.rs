@@ -4,6 +4,7 @@ use std::path::Path;
 
 use host::near::{near, question};
 use host::report::SystemReport;
+use siga::Name;
 use siga::host::Observer;
 
 /// Asks the host for its report. None if there is no host, or if this user may not observe.
@@ -35,6 +36,13 @@ pub fn lan_meant(socket: &Path, name: &str) -> String {
 /// Returns true if the system file has a line of this name.
 pub fn is_line(report: &SystemReport, name: &str) -> bool {
     report.lines.iter().any(|line| line.name == name)
+}
+
+/// Returns true if somebody serves the adapter of this name. None if there is no host, or if this user may not observe.
+pub fn adapter_is_served(socket: &Path, name: Name) -> Option<bool> {
+    let report = report(socket)?;
+    let mut adapters = report.adapters.iter().filter(|adapter| adapter.is_served);
+    Some(adapters.any(|adapter| adapter.adapter == name.as_str()))
 }
 
 /// The range of a LAN, after an address that is not in it.

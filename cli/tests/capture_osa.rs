@@ -264,7 +264,7 @@ fn capture_needs_a_right_and_ends_with_its_adapter() {
     let mut scene = Scene::start("capture-osa-ends");
     let file = scene.system.file("frames.pcapng");
     let refused = output(scene.capture(&["-w", &file, "--name", "SPY"]));
-    let said = "siga: SPY may not capture at the adapter OSA1: the system file must say so: capture = [\"SPY\"]\n";
+    let said = "siga: SPY may not capture at the adapter OSA1: [osa.osa1] of the system file must name SPY in capture = [\"SPY\"], and siga up must be started again with that file\n";
     assert_eq!((refused.status.code(), text(&refused.stderr).as_str()), (Some(1), said));
     let output_of = |adapter: &str| scene.system.run(&["capture", "--osa", adapter, "-w", &file]);
     let refused = output_of("OSA2");
@@ -288,4 +288,8 @@ fn capture_needs_a_right_and_ends_with_its_adapter() {
     assert_eq!(ended.status.code(), Some(1));
     // The file is whole.
     assert_eq!(blocks(&std::fs::read(&file).unwrap()).last().unwrap().0, 5);
+    // Both remedies are named where both are needed.
+    let refused = text(&output(scene.capture(&["-w", &file, "--name", "SPY"])).stderr);
+    let right = "again with that file; nobody serves the adapter now: siga up does with that file, or siga osa serve by hand\n";
+    assert!(refused.contains("capture = [\"SPY\"]") && refused.ends_with(right), "{refused}");
 }

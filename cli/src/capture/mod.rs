@@ -83,7 +83,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Outcome> {
     let socket = arguments.socket.path()?;
     let guest = Guest::attach(&socket, name).map_err(Outcome::no)?;
     let capture = match (osa, lan) {
-        (Some(adapter), _) => Tapped::at_port(guest, adapter)?,
+        (Some(adapter), _) => Tapped::at_port(guest, adapter, &socket)?,
         (None, lan) => Tapped::in_lan(guest, lan.as_deref().unwrap_or_default(), &socket)?,
     };
     let place = capture.place.clone();

@@ -11,7 +11,7 @@ use siga::{Guest, Name, Wait};
 use super::pcapng::Direction;
 use super::{Failure, Place};
 use crate::outcome::Outcome;
-use crate::present::lan_meant;
+use crate::present::{adapter_is_served, lan_meant};
 
 /// Frames, where they are captured.
 pub struct Tapped {
@@ -87,13 +87,13 @@ impl Tapped {
     }
 
     /// The frames that pass the port of an adapter.
-    pub fn at_port(guest: Guest, adapter: &str) -> Result<Tapped, Outcome> {
+    pub fn at_port(guest: Guest, adapter: &str, socket: &Path) -> Result<Tapped, Outcome> {
         let name = guest.name();
         let capture =
             osa::Capture::open(guest, adapter, Wait::Block).map_err(|error| match error {
-                OpenCaptureError::NotAllowed { .. } => Outcome::No(format!(
-                    "{name} may not capture at the adapter {adapter}: the system file must say so: capture = [\"{name}\"]"
-                )),
+                OpenCaptureError::NotAllowed { adapter } => {
+                    Outcome::No(not_allowed(name, adapter, adapter_is_served(socket, adapter)))
+                }
                 error => Outcome::no(error),
             })?;
         let place = Place::Adapter(capture.adapter().to_string());
@@ -149,6 +149,21 @@ impl AsFd for Tapped {
             Tap::Port(capture) => capture.as_fd(),
         }
     }
+}
+
+/// Returns the message for a guest that may not capture at an adapter. `is_served` is None if the host does not say.
+fn not_allowed(guest: Name, adapter: Name, is_served: Option<bool>) -> String {
+    let table = adapter.as_str().to_ascii_lowercase();
+    let unserved = match is_served {
+        Some(false) => {
+            "; nobody serves the adapter now: siga up does with that file, or siga osa serve by hand"
+        }
+        _ => "",
+    };
+    format!(
+        "{guest} may not capture at the adapter {adapter}: [osa.{table}] of the system file must name {guest} in capture = [\"{guest}\"], \
+         and siga up must be started again with that file{unserved}"
+    )
 }
 
 fn of_member(member: &Member, lan: LanName) -> Origin<'_> {
