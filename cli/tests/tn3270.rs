@@ -4,6 +4,7 @@ mod common;
 #[path = "common/lacking.rs"]
 mod lacking;
 
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
@@ -131,6 +132,41 @@ fn s3270_logs_on_and_runs_the_transaction() {
     let (counted, said) = server.end();
     assert_eq!((&counted["sessions"], &counted["transactions"]), (&2.into(), &2.into()), "{said}");
     assert_eq!(counted["violations"], 0, "{said}");
+}
+
+/// The user page.
+fn page() -> String {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/terminals.md");
+    std::fs::read_to_string(page).unwrap()
+}
+
+#[test]
+fn script_of_the_page_asks_and_is_answered() {
+    let test = "script_of_the_page_asks_and_is_answered";
+    if !lacking::has_program(test, "s3270", "s3270") {
+        return;
+    }
+    let server = Server::start(&[]);
+    let page = page();
+    let line = page.lines().find(|line| line.starts_with("printf ")).expect("a script");
+    let line = line.replace("127.0.0.1:3270", &server.address.to_string());
+    let output = Command::new("sh").args(["-c", &line]).output().unwrap();
+    let seen = text(&output.stdout);
+    let (counted, said) = server.end();
+    assert!(seen.contains("ACCOUNT 0000004711 HAS"), "{line}: {seen} {said}");
+    assert_eq!((&counted["transactions"], &counted["violations"]), (&1.into(), &0.into()));
+}
+
+#[test]
+fn page_has_every_option_and_no_other() {
+    let page = page();
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `--")?.split('`').next());
+    let described: BTreeSet<String> = rows.map(str::to_owned).collect();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_siga"));
+    let help = text(&command.args(["tn3270", "serve", "--help"]).output().unwrap().stdout);
+    let options = help.lines().filter_map(|line| line.trim_start().strip_prefix("--"));
+    let options = options.filter_map(|line| line.split_whitespace().next());
+    assert_eq!(described, options.map(str::to_owned).collect(), "{help}");
 }
 
 #[test]
