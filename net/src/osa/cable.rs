@@ -218,11 +218,14 @@ impl Cable {
             *retry = Some(now + wait.max(RETRY_NS_MIN));
             return Err(SendError::Full);
         }
-        // All segments have room in the path, or none is sent.
-        if sender.buffers_out() + segments as usize > BUFFERS_MAX
-            && (!sender.is_ready() || sender.buffers_out() + segments as usize > BUFFERS_MAX)
-        {
-            return Err(SendError::Full);
+        // All segments have room in the path, or none is sent; but the longest frame goes when the path is empty.
+        let needed = (segments as usize).min(BUFFERS_MAX);
+        if sender.buffers_out() + needed > BUFFERS_MAX {
+            // What has come back is seen by that.
+            sender.is_ready();
+            if sender.buffers_out() + needed > BUFFERS_MAX {
+                return Err(SendError::Full);
+            }
         }
         let offload = Offload { vlan: frame.offload.vlan, ..Offload::NONE };
         let (mut sent, mut is_first) = (Ok(()), true);
@@ -502,6 +505,34 @@ mod tests {
         assert!(send(&mut one, 1_001, Offload::NONE, &frame(1514)).is_err());
         send(&mut one, due, Offload::NONE, &frame(1514)).unwrap();
         assert_eq!((receive(&mut other, 10_000_000).len(), one.counters().dropped_unsent), (6, 0));
+    }
+
+    #[test]
+    fn frame_of_many_segments_goes_whole_and_waits_for_a_receiver_that_is_late() {
+        let [mut one, mut other] = cable(timed(10_000, 1 << 20));
+        // 251 segments are more than a path has buffers for: what finds none is lost.
+        let (mut offload, frame) = segments(50_200);
+        if let Some(segmentation) = &mut offload.segmentation {
+            segmentation.segment_bytes = 200;
+        }
+        let _ = send(&mut one, 1_000, offload, &frame);
+        let mut came = 0;
+        for _ in 0..10 {
+            came += receive(&mut other, 1 << 40).len();
+        }
+        assert!((240..=251).contains(&came), "{came} came");
+        // Those of one that fit wait together.
+        let (offload, frame) = segments(60_000);
+        let mut sent = 0;
+        while send(&mut one, 1 << 40, offload, &frame).is_ok() {
+            sent += 60;
+        }
+        let mut came = 0;
+        for _ in 0..10 {
+            came += receive(&mut other, 1 << 41).len();
+        }
+        assert!(sent > 0 && came == sent, "{came} of {sent}");
+        assert!(send(&mut one, 1 << 41, offload, &frame).is_ok(), "there is room again");
     }
 
     #[test]
