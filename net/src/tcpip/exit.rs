@@ -204,8 +204,8 @@ impl Output {
 
     /// Drops what a program here has sent to a neighbour that has not answered.
     pub(super) fn drop_held(&mut self, counters: &mut Counters, hop: Hop) {
-        self.lacks.remove(&hop);
         for service in Service::ALL {
+            self.lacks.remove(&(hop, service));
             let held = self.held.remove(&(hop, service)).map_or(0, |held| held.len());
             counters.add(Counter::Unresolved, held as u64);
         }

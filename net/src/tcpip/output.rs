@@ -5,6 +5,7 @@
 //! segment is lost this way.
 //! Packets that are passed on for others wait too, behind ours, as far as there is room for them.
 
+use std::hash::Hash;
 use std::net::IpAddr;
 
 use fabric::path::Lack;
@@ -121,7 +122,7 @@ pub(super) struct Output {
     /// The frames that are held for each target that is full, those of each service apart. No queue is empty.
     pub(super) held: HashMap<(Hop, Service), WaitingFrames<Offload, HELD_PER_TARGET_MAX>>,
     /// The resource that had run out when a frame of ours was held or tried last, by its target, and when to try again. Each has frames in `held`.
-    pub(super) lacks: HashMap<Hop, (Lack, u64)>,
+    pub(super) lacks: HashMap<(Hop, Service), (Lack, u64)>,
     /// Packets of others, in the same manner.
     passed: HashMap<Hop, Passed>,
     /// Their bytes.
@@ -138,7 +139,7 @@ pub(super) struct Service(usize);
 
 impl Service {
     /// That of most packets, which say nothing.
-    const USUAL: Service = Service(DEFAULT_QUEUE);
+    pub(super) const USUAL: Service = Service(DEFAULT_QUEUE);
 
     pub(super) const ALL: [Service; OUTPUTS_MAX] = [Service(0), Service(1), Service(2), Service(3)];
 
@@ -216,15 +217,14 @@ impl Output {
             }
         };
         self.neighbours.change(&routes, |interface| stays[interface]);
-        fn rename<V>(of: &mut HashMap<Hop, V>, now: impl Fn(Hop) -> Option<Hop>) {
-            let renamed = of.drain().filter_map(|(hop, value)| Some((now(hop)?, value)));
+        fn rename<K: Eq + Hash, V>(of: &mut HashMap<K, V>, now: impl Fn(K) -> Option<K>) {
+            let renamed = of.drain().filter_map(|(key, value)| Some((now(key)?, value)));
             *of = renamed.collect();
         }
         self.routes = routes;
-        let held = self.held.drain();
-        let held = held.filter_map(|((hop, service), value)| Some(((now(hop)?, service), value)));
-        self.held = held.collect();
-        rename(&mut self.lacks, now);
+        let of_service = |(hop, service)| Some((now(hop)?, service));
+        rename(&mut self.held, of_service);
+        rename(&mut self.lacks, of_service);
         rename(&mut self.passed, now);
         self.passed_bytes = self.passed.values().map(|of_target| of_target.waiting.bytes()).sum();
     }
@@ -283,7 +283,9 @@ impl Output {
                 return self.neighbours.wait(counters, hop, waiting);
             }
             Err(Blocked::Unsent(Unsent::Full) | Blocked::Unresolved) => {}
-            Err(Blocked::Unsent(Unsent::Lacking(lack))) => self.note_lack(hop, lack),
+            Err(Blocked::Unsent(Unsent::Lacking(lack))) => {
+                self.note_lack((hop, Service::of_frame(frame)), lack);
+            }
         }
         let held = self.held.entry((hop, Service::of_frame(frame))).or_default();
         if !held.push_copy(offload, frame) {
@@ -291,16 +293,17 @@ impl Output {
         }
     }
 
-    fn note_lack(&mut self, hop: Hop, lack: Lack) {
-        self.lacks.insert(hop, (lack, self.clock.saturating_add(LACK_RETRY_NS)));
+    fn note_lack(&mut self, target: (Hop, Service), lack: Lack) {
+        self.lacks.insert(target, (lack, self.clock.saturating_add(LACK_RETRY_NS)));
     }
 
-    /// Returns what has run out that frames of ours to this address wait for.
-    pub(super) fn lack_to(&self, to: IpAddr) -> Option<Lack> {
+    /// Returns what has run out that frames of ours of this service to this address wait for.
+    pub(super) fn lack_to(&self, to: IpAddr, service: Service) -> Option<Lack> {
         if self.lacks.is_empty() {
             return None;
         }
-        self.routes.hop(to).and_then(|hop| self.lacks.get(&hop)).map(|(lack, _)| *lack)
+        let target = self.routes.hop(to).map(|hop| (hop, service));
+        target.and_then(|target| self.lacks.get(&target)).map(|(lack, _)| *lack)
     }
 
     /// When to try again what waits for what has run out.
@@ -337,7 +340,7 @@ impl Output {
             Ok(()) => return counters.count(Counter::FramesSent),
             Err(Unsent::Unreachable) => return counters.count(Counter::Unreachable),
             Err(Unsent::Full) => {}
-            Err(Unsent::Lacking(lack)) => self.note_lack(hop, lack),
+            Err(Unsent::Lacking(lack)) => self.note_lack((hop, service), lack),
         }
         // The first of its target.
         let held = self.held.entry((hop, service)).or_default();
@@ -429,7 +432,7 @@ impl Output {
         for (_, of_target) in passed.extract_if(|hop, _| is_it(hop)) {
             *passed_bytes -= of_target.waiting.bytes();
         }
-        lacks.retain(|hop, _| !is_it(hop));
+        lacks.retain(|(hop, _), _| !is_it(hop));
         held.extract_if(|(hop, _), _| is_it(hop)).map(|((hop, _), _)| hop).collect()
     }
 
@@ -447,17 +450,18 @@ impl Output {
         }
         let mut exit = Exit { own, routes, neighbours, now };
         let retry_at = now.saturating_add(LACK_RETRY_NS);
-        held.retain(|(hop, _), held| {
-            if lacks.get(hop).is_some_and(|(_, at)| now < *at) {
+        held.retain(|target, held| {
+            if lacks.get(target).is_some_and(|(_, at)| now < *at) {
                 return true;
             }
-            lacks.remove(hop);
+            lacks.remove(target);
+            let (hop, _) = target;
             while let Some((offload, frame)) = held.first() {
                 match exit.transmit(link, counters, (*hop, Sender::Own), offload, frame) {
                     Ok(()) | Err(Blocked::Unsent(Unsent::Unreachable)) => {}
                     Err(Blocked::Unsent(Unsent::Full) | Blocked::Unresolved) => return true,
                     Err(Blocked::Unsent(Unsent::Lacking(lack))) => {
-                        lacks.insert(*hop, (lack, retry_at));
+                        lacks.insert(*target, (lack, retry_at));
                         return true;
                     }
                 }

@@ -858,8 +858,10 @@ impl Osa {
         if let Some(device) = self.at_guest() {
             device.interface.flush(false);
         }
-        // An error is found again by whoever polls.
-        let _ = self.serve_own();
+        // An error is found again by whoever polls. Who has announced a sleep would take that back.
+        if !self.has_slept {
+            let _ = self.serve_own();
+        }
     }
 
     /// Waits until there is something to do: a frame, news, or room; at most until that time on the machine's clock.

@@ -159,11 +159,12 @@ impl Stack {
         }
         let Some(tcb) = &mut connection.tcb else { return };
         if has_failed {
-            connection.end = Some(Box::new(match output.lack_to(remote.ip()) {
-                Some(lack) => End::Lacking(lack),
-                None if output.is_unreachable(remote.ip()) => End::HostUnreachable,
-                None => End::TimedOut,
-            }));
+            connection.end =
+                Some(Box::new(match output.lack_to(remote.ip(), Service::of(tcb.service())) {
+                    Some(lack) => End::Lacking(lack),
+                    None if output.is_unreachable(remote.ip()) => End::HostUnreachable,
+                    None => End::TimedOut,
+                }));
             counters.count(Counter::TimedOut);
             tcb.abort(pool);
         }
@@ -266,7 +267,9 @@ impl Stack {
         let Some(tcb) = &connection.tcb else { return };
         let state = tcb.state();
         let full = output.full_on_the_way_to(remote, Service::of(tcb.service()));
-        if let (State::SynSent, Some(lack)) = (state, output.lack_to(remote)) {
+        if let (State::SynSent, Some(lack)) =
+            (state, output.lack_to(remote, Service::of(tcb.service())))
+        {
             connection.end = Some(Box::new(End::Lacking(lack)));
             return self.retire(index);
         }

@@ -1,6 +1,7 @@
 //! Verbs of UDP, and settings of connections.
 
 use super::*;
+use crate::tcpip::output::Service;
 use crate::tcpip::packet::LENGTH_MAX;
 use crate::tcpip::udp::Connected;
 
@@ -86,7 +87,7 @@ impl Stack {
         if self.keeps_port(address.port()) {
             return Err(SendToError::NoAddress);
         }
-        if let Some(lack) = self.output.lack_to(to.ip()) {
+        if let Some(lack) = self.output.lack_to(to.ip(), Service::USUAL) {
             return Err(SendToError::Lacking(lack));
         }
         if self.output.is_full_for_datagrams(to.ip()) {
