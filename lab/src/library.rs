@@ -271,14 +271,17 @@ mod tests {
             }
             let of_stack = ["source_", "target_"];
             if let Some(counter) = of_stack.iter().find_map(|role| name.strip_prefix(role)) {
-                use crate::transport::adapters::{DEVICE_COUNTERS, input_counters};
+                use crate::transport::adapters::{COUNTED_BY_OWN, DEVICE_COUNTERS, input_counters};
 
                 let is_of_input = (1..=siga::osa::INPUTS_MAX)
                     .any(|number| input_counters(number).iter().any(|own| own == counter));
                 let of_tcp = counter.strip_prefix("tcpip_").is_some_and(|counter| {
                     siga::tcpip::Counter::ALL.iter().any(|own| own.name() == counter)
                 });
-                let of_schedule = counter == "requests_unsent";
+                let of_own = counter
+                    .strip_prefix("own_adapter_")
+                    .is_some_and(|counter| COUNTED_BY_OWN.contains(&counter));
+                let of_schedule = counter == "requests_unsent" || of_own;
                 if is_of_input || of_tcp || of_schedule || DEVICE_COUNTERS.contains(&counter) {
                     return true;
                 }

@@ -95,7 +95,7 @@ pub(crate) const ADAPTER_COUNTERS: [&str; 12] = [
 pub(crate) const PEER: &str = "peer_";
 
 /// The same of an adapter that a stack serves: there are no interrupts between the two.
-const COUNTED_BY_OWN: [&str; 11] = [
+pub(crate) const COUNTED_BY_OWN: [&str; 11] = [
     "closed_full",
     "closed_gap",
     "closed_hold_off",
