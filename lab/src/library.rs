@@ -271,7 +271,9 @@ mod tests {
             }
             let of_stack = ["source_", "target_"];
             if let Some(counter) = of_stack.iter().find_map(|role| name.strip_prefix(role)) {
-                use crate::transport::adapters::{COUNTED_BY_OWN, DEVICE_COUNTERS, input_counters};
+                use crate::transport::adapters::{
+                    ADAPTER_COUNTERS, DEVICE_COUNTERS, OWN, input_counters,
+                };
 
                 let is_of_input = (1..=siga::osa::INPUTS_MAX)
                     .any(|number| input_counters(number).iter().any(|own| own == counter));
@@ -279,8 +281,8 @@ mod tests {
                     siga::tcpip::Counter::ALL.iter().any(|own| own.name() == counter)
                 });
                 let of_own = counter
-                    .strip_prefix("own_adapter_")
-                    .is_some_and(|counter| COUNTED_BY_OWN.contains(&counter));
+                    .strip_prefix(OWN)
+                    .is_some_and(|counter| ADAPTER_COUNTERS.contains(&counter));
                 let of_schedule = counter == "requests_unsent" || of_own;
                 if is_of_input || of_tcp || of_schedule || DEVICE_COUNTERS.contains(&counter) {
                     return true;

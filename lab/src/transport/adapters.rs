@@ -94,20 +94,8 @@ pub(crate) const ADAPTER_COUNTERS: [&str; 12] = [
 ];
 pub(crate) const PEER: &str = "peer_";
 
-/// The same of an adapter that a stack serves: there are no interrupts between the two.
-pub(crate) const COUNTED_BY_OWN: [&str; 11] = [
-    "closed_full",
-    "closed_gap",
-    "closed_hold_off",
-    "closed_packets",
-    "dropped",
-    "dropped_exhausted",
-    "wire_frames_in",
-    "wire_frames_out",
-    "wire_bytes_out",
-    "steps_up",
-    "steps_down",
-];
+/// What the counters of an adapter that a stack serves have before these.
+pub(crate) const OWN: &str = "own_adapter_";
 
 /// Connections that the guest of the second adapter had registered as bulk data at once, at most: of trials that have workload queues.
 const PEER_BULK_CONNECTIONS: &str = "peer_bulk_connections";
@@ -277,11 +265,13 @@ pub(super) fn counts_of_own(devices: &[StackDevice]) -> Counts {
     for Served { counters, wire, drops, device_drops, steps, .. } in
         devices.iter().filter_map(|device| device.served)
     {
-        let counted = [
+        let counted: Counted = [
             counters.closed_full,
             counters.closed_gap,
             counters.closed_hold_off,
             counters.closed_packets,
+            // Nobody is woken up between the two.
+            0,
             drops.all() + device_drops.all(),
             device_drops.get(DropReason::Exhausted),
             wire.frames_received,
@@ -290,7 +280,7 @@ pub(super) fn counts_of_own(devices: &[StackDevice]) -> Counts {
             steps[0],
             steps[1],
         ];
-        let names = COUNTED_BY_OWN.map(|name| format!("own_adapter_{name}"));
+        let names = ADAPTER_COUNTERS.map(|name| format!("{OWN}{name}"));
         counts.extend(names.into_iter().zip(counted));
     }
     counts
